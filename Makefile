@@ -54,7 +54,7 @@ format: setup
 	$(BIN)/nbstripout --keep-count --keep-id $(CHAPTERS)
 
 notebooks: setup
-	$(BIN)/jupyter nbconvert --to notebook --inplace --execute --ExecutePreprocessor.record_timing=False $(CHAPTERS)
+	OMP_NUM_THREADS=1 TQDM_DISABLE=1 $(BIN)/jupyter execute --inplace $(CHAPTERS)
 	$(BIN)/nbstripout --keep-count --keep-id $(CHAPTERS)
 
 bench: setup

@@ -14,11 +14,15 @@ import pytest
 from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).parent
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
+sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "tests")]
 
 # Every shape written in a signature is a shape verified, for the whole package.
-install_import_hook("tutorial_lib", "beartype.beartype")
+# (An int serves where a float is asked for, as everywhere in Python.)
+install_import_hook("tutorial_lib", "shape_check.check")
 os.environ.setdefault("MPLBACKEND", "agg")
+os.environ.setdefault("TQDM_DISABLE", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # small nets, and two workers side by side
+os.environ.setdefault("TUTORIAL_DATA", str(ROOT / "_build" / "data"))
 
 EXECUTED = ROOT / "_build" / ".executed"
 _outputs: dict[Path, dict[int, list]] = defaultdict(dict)
@@ -28,6 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--save-outputs", action="store_true", help="keep what nbval saw for the book build"
     )
+    parser.addoption(
+        "--built-book", action="store_true", help="look at _build/html in a headless browser"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,9 +42,6 @@ def pytest_configure(config: pytest.Config) -> None:
     rules = config.option.nbval_sanitize_with
     if rules and not os.path.isabs(rules):
         config.option.nbval_sanitize_with = str(config.rootpath / rules)
-    if hasattr(config, "workerinput"):
-        # Two workers with several threads each spin against one another.
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.hookimpl(wrapper=True)

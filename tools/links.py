@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
+UNWANTED = {"traceback": r"Traceback \(most", "raw TeX": r"\\(frac|begin|sum|mathbf)\b"}
 # What <link> names without loading it.
 NOT_LOADED = {"canonical", "next", "prev", "search", "index"}
 
@@ -61,9 +62,9 @@ def problems(page, pages, root):
         target = target / "index.html" if target.is_dir() else target
         if not target.exists():
             yield f"leads nowhere: {link}"
-        elif parts.fragment and target in pages:
-            if unquote(parts.fragment) not in pages[target].anchors:
-                yield f"no such anchor: {link}"
+        elif target in pages and parts.fragment:
+            anchors = pages[target].anchors
+            yield from [] if unquote(parts.fragment) in anchors else [f"no such anchor: {link}"]
     for address in page.loads:
         if address.startswith(("http:", "https:", "//")):
             yield f"loads from another host: {address}"
@@ -71,7 +72,10 @@ def problems(page, pages, root):
         if not alt or re.fullmatch(r"\S*(/\S*|\.(png|svg|jpe?g))", alt):
             yield f"picture without a text: {source} (alt {alt!r})"
     text = " ".join(page.text)
-    for pattern, name in ((r"Traceback \(most", "traceback"), (r"\\(frac|begin|sum|mathbf)\b", "raw TeX")):
+    for pattern, name in (
+        (r"Traceback \(most", "traceback"),
+        (r"\\(frac|begin|sum|mathbf)\b", "raw TeX"),
+    ):
         if re.search(pattern, text):
             yield f"{name} in the text"
 

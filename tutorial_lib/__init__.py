@@ -12,27 +12,16 @@ so that ``import tutorial_lib`` stays light::
 """
 
 import importlib
+import pkgutil
 from types import ModuleType
 
 __version__ = "0.1.0"
 
-_MODULES = (
-    "attention",
-    "convolution",
-    "data",
-    "dense",
-    "homework",
-    "layers",
-    "metrics",
-    "ngram",
-    "plots",
-    "positions",
-    "recurrent",
-    "runtime",
-    "seq2seq",
-    "tokens",
-    "training",
-    "transformer",
+# Every module beside this file is an attribute; names with an underscore are ours alone.
+_MODULES = tuple(
+    sorted(
+        module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")
+    )
 )
 
 

@@ -3,8 +3,11 @@
 Each raises before any work is done, and names the argument, what came and what was wanted.
 """
 
-from collections.abc import Collection
+import importlib
+from collections.abc import Collection, Sequence
+from types import ModuleType
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,6 +29,12 @@ def number(name: str, value: object, at_least: float = 0.0, below: float | None 
         raise ValueError(f"{name} must be {wanted}, got {value}")
 
 
+def boolean(name: str, value: object) -> None:
+    """``value`` is ``True`` or ``False``."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be a bool, got {type(value).__name__}: {value!r}")
+
+
 def one_of(name: str, value: object, options: Collection[object]) -> None:
     """``value`` is one of ``options``."""
     if value not in options:
@@ -35,7 +44,9 @@ def one_of(name: str, value: object, options: Collection[object]) -> None:
 def divides(name: str, value: int, whole_name: str, whole: int) -> None:
     """``value`` divides ``whole`` without a rest."""
     if whole % value:
-        raise ValueError(f"{name} must divide {whole_name}, got {name}={value}, {whole_name}={whole}")
+        raise ValueError(
+            f"{name} must divide {whole_name}, got {name}={value}, {whole_name}={whole}"
+        )
 
 
 def axes(name: str, tensor: Tensor, layout: str) -> None:
@@ -72,3 +83,52 @@ def ids(name: str, tensor: Tensor, size: int, ignore: int | None = None) -> None
     if wrong.any():
         first = tensor[wrong][0].item()
         raise ValueError(f"{name} must hold ids from 0 to {size - 1}, got {first}")
+
+
+def array(name: str, value: object, layout: str) -> None:
+    """``value`` is a NumPy array of floats with as many axes as ``layout`` names."""
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"{name} must be an array of shape ({layout}), got {type(value).__name__}")
+    if not np.issubdtype(value.dtype, np.floating):
+        raise TypeError(f"{name} must hold floats, got dtype {value.dtype}")
+    if value.ndim != len(layout.split()):
+        raise ValueError(f"{name} must have shape ({layout}), got {value.shape}")
+
+
+def same_dtype(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
+    """``tensor`` holds floats of the dtype of ``other``, unless autocast sees to that."""
+    if not tensor.is_floating_point():
+        raise TypeError(f"{name} must hold floats, got dtype {tensor.dtype}")
+    if tensor.dtype != other.dtype and not torch.is_autocast_enabled(tensor.device.type):
+        raise TypeError(
+            f"{name} must have the dtype of {other_name}, {other.dtype}, got {tensor.dtype}"
+        )
+
+
+def package(module: str, extra: str) -> ModuleType:
+    """Import ``module``, or name the line that installs it: the package's ``extra``."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        name = module.partition(".")[0]
+        raise ImportError(
+            f'{name} is needed here: pip install "tutorial-lib[{extra}]" ({error})'
+        ) from error
+
+
+def spreads(name: str, tensor: Tensor, shape: Sequence[int]) -> None:
+    """``tensor`` broadcasts to ``shape`` without widening it."""
+    short = len(shape) - tensor.dim()
+    fits = all(n in (1, wanted) for n, wanted in zip(tensor.shape, shape[short:], strict=False))
+    if short < 0 or not fits:
+        raise ValueError(f"{name} must spread over {tuple(shape)}, got {tuple(tensor.shape)}")
+
+
+def mask(name: str, tensor: Tensor, shape: Sequence[int], device: torch.device) -> None:
+    """``tensor`` is boolean, on ``device``, and spreads over ``shape``."""
+    if not isinstance(tensor, Tensor) or tensor.dtype != torch.bool:
+        came = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise TypeError(f"{name} must be a boolean Tensor, True = may look, got {came}")
+    spreads(name, tensor, shape)
+    if tensor.device != device:
+        raise ValueError(f"{name} must be on {device} like its inputs, got {tensor.device}")

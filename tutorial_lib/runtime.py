@@ -32,7 +32,10 @@ def device() -> torch.device:
     name = os.environ.get(VARIABLE, "").strip()
     present = _present()
     if not name:
-        return torch.device(present[-1])
+        best = present[-1]
+        # torchrun starts one process for each GPU and says by its number which is whose.
+        rank = os.environ.get("LOCAL_RANK", "") if best == "cuda" else ""
+        return torch.device(f"cuda:{rank}" if rank else best)
     try:
         chosen = torch.device(name)
     except RuntimeError:

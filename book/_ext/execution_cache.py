@@ -7,6 +7,7 @@ outputs depend on, and is emptied when that differs. The Sphinx build and the te
 """
 
 import hashlib
+import os
 import shutil
 import sys
 from importlib import metadata
@@ -49,5 +50,9 @@ def store(path, notebook, root=ROOT):
 
 
 def setup(app):
+    os.environ.setdefault("TQDM_DISABLE", "1")  # no progress bars in the pages
+    # The book's nets are small: a second thread costs more than it brings, and on a machine that
+    # is busy it costs most of the time.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     app.connect("config-inited", lambda app, config: refresh(app.srcdir), priority=1)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
