@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CHAPTERS := $(wildcard notebooks/*.ipynb notebooks/solutions/*.ipynb)
 WORKERS ?= 2
 
-.PHONY: help setup book test check pages format notebooks bench clean
+.PHONY: help setup book test check pages colab format notebooks bench clean
 
 help:
 	@echo "make book       build the book into _build/html"
@@ -13,6 +13,7 @@ help:
 	@echo "make setup      make .venv and install requirements.txt, nothing else"
 	@echo "make check      linter, types, layering, spelling, stripped notebooks, addresses"
 	@echo "make pages      look at the built book in a headless browser"
+	@echo "make colab      run each chapter alone, as Colab does: another environment, empty folder"
 	@echo "make format     format the code, strip the notebooks"
 	@echo "make notebooks  execute the notebooks and keep the outputs that are compared"
 	@echo "make bench      compare with other implementations (not a test)"
@@ -47,6 +48,9 @@ check: setup
 
 pages: setup
 	$(BIN)/python -m pytest tests/book --built-book
+
+colab: setup
+	$(BIN)/python tools/colab_check.py
 
 format: setup
 	$(BIN)/ruff check --fix .

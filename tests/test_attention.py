@@ -110,7 +110,15 @@ def test_window_mask_counts_its_own_place(window, device):
             assert mask[i, j].item() == (abs(i + 4 - j) < window)
     both = window_mask(window, 7) & causal_mask(7)
     assert both.sum(-1).tolist() == [min(i + 1, window) for i in range(7)]
-    assert window_mask(window, 7).shape == (7, 7)
+    assert window_mask(window, 6).shape == (6, 6)
+
+
+def test_masks_are_made_where_they_are_asked_for():
+    """The meta device stands for any other: mixing it with the CPU is an error."""
+    assert causal_mask(3, 4, "meta").is_meta
+    assert window_mask(2, 3, 4, "meta").is_meta
+    for side in ("left", "right"):
+        assert padding_mask(torch.zeros(2, dtype=torch.long, device="meta"), 3, side).is_meta
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -228,6 +236,12 @@ def test_masked_softmax_without_mask_is_softmax():
 
 def test_additive_against_a_loop():
     layer = randomize(AdditiveAttention(3, 4, 6).double())
+    assert {n: tuple(p.shape) for n, p in layer.named_parameters()} == {
+        "query.weight": (6, 3),
+        "key.weight": (6, 4),
+        "key.bias": (6,),
+        "score.weight": (1, 6),
+    }
     query, key, value = (
         torch.randn(B, n, e, dtype=torch.double) for n, e in ((T, 3), (S, 4), (S, 8))
     )
@@ -250,6 +264,8 @@ def test_additive_against_a_loop():
             torch.testing.assert_close(output[b, t], expected @ value[b])
     again, _ = layer(query, key, value, mask=mask, projected_key=layer.key(key))
     assert torch.equal(again, output)
+    other, _ = layer(query, key, value, mask=mask, projected_key=-layer.key(key))
+    assert not torch.allclose(other, output)
     torch.testing.assert_close(layer(query, key)[0], layer(query, key, key)[0])
 
 
@@ -541,6 +557,30 @@ def test_fused_equals_explicit_in_every_dtype(dtype, options, device):
         assert (maps[""][0].triu(1) == 0).all()
 
 
+@pytest.mark.parametrize("padded", [False, True])
+def test_what_the_fused_kernel_is_asked(padded, monkeypatch):
+    """Its own causal line where that is right, and never a row that may look at nothing."""
+    kernel, asked = F.scaled_dot_product_attention, []
+
+    def spy(*args, **options):
+        asked.append(options)
+        return kernel(*args, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    layer, x = MultiHeadAttention(D, H), torch.randn(B, T, D)
+    mask = padding_mask(torch.tensor([T, 0]), T, "left") if padded else None
+    layer(x, mask=mask, causal=True)
+    if padded:
+        assert asked[0]["attn_mask"].any(-1).all()
+        assert not asked[0]["is_causal"]
+    else:
+        assert asked[0]["attn_mask"] is None
+        assert asked[0]["is_causal"]
+    with record_attention(layer):
+        layer(x, mask=mask, causal=True)
+    assert len(asked) == 1
+
+
 def test_autocast(device):
     layer = randomize(MultiHeadAttention(D, H)).to(device)
     x = torch.randn(B, T, D, device=device)
@@ -809,6 +849,15 @@ def test_cache_serves_inside_and_outside_inference_mode():
         inside = layer(x[:, 5:], causal=True, cache=cache)
     found = torch.cat((outside, inside), dim=1)
     torch.testing.assert_close(found, layer(x, causal=True)[:, 3:], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.bad_input
+def test_a_full_cache_is_refused_before_any_work():
+    layer, calls = MultiHeadAttention(D, H), []
+    layer.query.register_forward_hook(lambda *_: calls.append(1))
+    with pytest.raises(ValueError, match="the cache is full"):
+        layer(torch.randn(B, T, D), cache=KVCache(4))
+    assert calls == []
 
 
 def test_cache_holds_no_graph():

@@ -50,7 +50,7 @@ def forbid(event, arguments):
         if arguments[0] != os.devnull:
             raise SystemExit(f"a file was written: {{arguments}}")
 
-import torch, numpy, jaxtyping
+import torch, numpy, numpy.random, jaxtyping  # NumPy loads numpy.random when first asked
 sys.addaudithook(forbid)
 for name in [*sys.modules]:
     if name.partition(".")[0] in {optional!r}:

@@ -12,6 +12,7 @@ from tutorial_lib.layers import (
     AttentionLayer,
     LayerReport,
     LowRankDense,
+    TokenClassifier,
     describe,
     layers_between_ends,
     markdown_table,
@@ -20,6 +21,7 @@ from tutorial_lib.layers import (
     table_rows,
     who_looks_at_whom,
 )
+from tutorial_lib.positions import Learned, Sinusoidal
 from tutorial_lib.recurrent import Recurrent, RecurrentLayer
 
 B, T, D, HEADS = 2, 7, 12, 3
@@ -184,6 +186,22 @@ def test_five_layers_of_about_equal_size(d_model, length, cell, causal):
         assert abs(count - wanted) <= 0.15 * wanted
 
 
+@pytest.mark.parametrize(("d_model", "length"), [(24, 11), (32, 16), (16, 40)])
+def test_the_dense_layer_is_the_one_through_which_most_numbers_pass(d_model, length):
+    budget = 4 * d_model**2 + 4 * d_model
+
+    def parameters(width, rank):
+        return 2 * d_model * width + width + d_model + (2 * rank + 1) * length * width
+
+    fitting = [
+        rank
+        for width in range(1, d_model + 1)
+        for rank in range(1, length * width + 1)
+        if abs(parameters(width, rank) - budget) <= length * width  # half of what one rank costs
+    ]
+    assert sequence_layers(d_model, length)["dense"][1].rank == max(fitting)
+
+
 def test_the_sizes_asked_for_are_the_sizes_built():
     layers = sequence_layers(
         36, 9, causal=True, num_heads=6, kernel_size=4, dilation=5, cell="lstm"
@@ -324,9 +342,64 @@ def test_the_books_table():
     assert skipping[0]["path between the ends"] == "none"
 
 
+# --- a model over tokens -----------------------------------------------------------------------
+
+
+@every_layer
+def test_token_classifier_is_embedding_layer_head(make, causal, name, device):
+    model = TokenClassifier(11, D, make(causal)[name], num_classes=4).to(device)
+    tokens = torch.randint(11, (B, T), device=device)
+    by_hand = model.embedding.weight[tokens]  # (B, T, D)
+    wanted = model.layer(by_hand) @ model.head.weight.T + model.head.bias
+    torch.testing.assert_close(model(tokens), wanted)
+    assert model(tokens).shape == (B, T, 4)
+    alone = torch.cat([model(row[None]) for row in tokens])
+    torch.testing.assert_close(model(tokens), alone, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("make", [lambda: Learned(D, 9), lambda: Sinusoidal(D)])
+def test_token_classifier_adds_positions(make, device):
+    layer, positions = AttentionLayer(D, HEADS), make()
+    model = TokenClassifier(11, D, layer, 4, positions).to(device)
+    without = TokenClassifier(11, D, layer, 4).to(device)
+    without.embedding, without.head = model.embedding, model.head
+    tokens = torch.randint(11, (B, T), device=device)
+    order = torch.arange(T - 1, -1, -1, device=device)
+    # Without positions attention does not see the order: shuffled tokens, shuffled answers.
+    shuffled = without(tokens[:, order])[:, order]
+    torch.testing.assert_close(shuffled, without(tokens), rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(model(tokens[:, order])[:, order], model(tokens), atol=1e-4)
+    x = model.embedding(tokens) + positions(torch.arange(T, device=device))
+    torch.testing.assert_close(model(tokens), model.head(layer(x)))
+    model(tokens).square().sum().backward()
+    assert all(p.grad is not None for p in positions.parameters())
+
+
 # --- bad input ---------------------------------------------------------------------------------
 
 BAD = [
+    (lambda: TokenClassifier(0, D, nn.Identity(), 4), ValueError, "vocab_size must be at least 1"),
+    (lambda: TokenClassifier(9, D, "gru", 4), TypeError, "layer must be an nn.Module, got str"),
+    (
+        lambda: TokenClassifier(9, D, nn.Identity(), 4, positions=T),
+        TypeError,
+        "positions must be an nn.Module, got int",
+    ),
+    (
+        lambda: TokenClassifier(9, D, nn.Identity(), 4)(torch.tensor([[9]])),
+        ValueError,
+        "tokens must hold ids from 0 to 8, got 9",
+    ),
+    (
+        lambda: TokenClassifier(9, D, nn.Identity(), 4)(torch.tensor([1, 2])),
+        ValueError,
+        r"tokens must have shape \(B T\)",
+    ),
+    (
+        lambda: TokenClassifier(9, D, nn.Identity(), 4, Learned(D, 2))(torch.zeros(1, 3).long()),
+        ValueError,
+        "2",
+    ),
     (lambda: LowRankDense(D, T, 0), ValueError, "rank must be at least 1, got 0"),
     (lambda: LowRankDense(D, 2.0, 1), TypeError, "length must be an int"),
     (lambda: LowRankDense(D, T, 2)(torch.zeros(B, 8, D)), ValueError, "length 7, got 8"),

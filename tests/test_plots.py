@@ -33,7 +33,16 @@ FIGURES = {
     "images": lambda: plots.images(torch.rand(5, 8, 6), list("abcde"), title="five"),
     "matrix": lambda: plots.matrix(torch.randn(3, 3), WORDS, WORDS, "weights", label="w"),
     "matrices": lambda: plots.matrices([np.eye(4), np.ones((2, 5))], ["a", "b"], label="w"),
+    "tokens": lambda: plots.tokens(
+        {"letters": list("to be\n or $ not" * 9), "words": ["to", " be", "<unk>"]}, title="two ways"
+    ),
+    "alignment": lambda: plots.alignment(
+        torch.rand(3, 27), list("siebenhundertvierunddreißig"), WORDS, [(0, 6), (6, 13)]
+    ),
     "signals": lambda: plots.signals(torch.randn(4, 20), spans=[(2, 5)] * 4, title="four"),
+    "gates": lambda: plots.gates(
+        torch.rand(2, 99), list("a b\n$" * 19) + list("long"), ["one", "two"], title="gates"
+    ),
 }
 
 
@@ -265,6 +274,18 @@ class TestPictures:
         assert box.width > width - 0.3
         assert box.height > height - 0.3
 
+    def test_alignment_has_tokens_on_both_axes_and_frames_where_to_look(self):
+        ax = FIGURES["alignment"]().axes[0]
+        assert "".join(t.get_text() for t in ax.get_xticklabels()) == "siebenhundertvierunddreißig"
+        assert [t.get_text() for t in ax.get_yticklabels()] == WORDS
+        assert ax.images[0].get_clim() == (0, 1)
+        frames = [(p.get_x(), p.get_y(), p.get_width(), p.get_height()) for p in ax.patches]
+        assert frames == [(-0.5, -0.5, 6, 1), (5.5, 0.5, 7, 1)]
+        assert min(t.get_fontsize() for t in [*ax.get_xticklabels(), *ax.get_yticklabels()]) > 8
+        words = plots.alignment([[1, 0]], ["vier", "zwanzig"], ["four"]).axes[0]
+        assert {t.get_rotation() for t in words.get_xticklabels()} == {90}
+        assert {t.get_rotation() for t in ax.get_xticklabels()} == {0}
+
     def test_signals_and_spans(self):
         figure = plots.signals(torch.arange(12.0).view(2, 6), ["a", "b"], spans=[(0, 2), (3, 5)])
         assert [list(ax.lines[0].get_ydata()) for ax in figure.axes] == [
@@ -275,6 +296,25 @@ class TestPictures:
         assert (span.get_x(), span.get_width()) == (2.5, 2)
         assert figure.get_supxlabel() == "position"
         assert figure.get_supylabel() == "value"
+
+    def test_gates_stand_below_their_tokens_line_by_line(self):
+        values = torch.linspace(0, 1, 150).view(2, 75)
+        words = [f"w{i}" for i in range(74)] + [" "]
+        *lines, bar = plots.gates(values, words, ["first", "second"], label="update").axes
+        assert len(lines) > 1
+        seen = [label.get_text() for ax in lines for label in ax.get_xticklabels()]
+        assert seen == [*words[:-1], "·"]
+        drawn = np.concatenate([ax.images[0].get_array() for ax in lines], axis=1)
+        np.testing.assert_array_equal(drawn, values.double().numpy())
+        widths = {round(ax.get_xlim()[1] - ax.get_xlim()[0]) for ax in lines}
+        assert len(widths) == 1  # a cell is as wide in the last line as in the first
+        assert {ax.images[0].get_clim() for ax in lines} == {(0, 1)}
+        assert [label.get_text() for label in lines[0].get_yticklabels()] == ["first", "second"]
+        assert bar.get_ylabel() == "update"
+
+    def test_one_gate_along_words(self):
+        figure = plots.gates([0.0, 1.0, 0.5], WORDS)
+        assert figure.axes[0].images[0].get_array().shape == (1, 3)
 
 
 NAN = [1.0, float("nan")]
@@ -326,8 +366,17 @@ NAN = [1.0, float("nan")]
             "column_labels must hold 2 names",
         ),
         (lambda: plots.matrices([]), ValueError, "at least one matrix"),
+        (lambda: plots.alignment([[-1, 1]], "ab", "c"), ValueError, "must not be negative"),
+        (lambda: plots.alignment([[0, 1]], "abc", "c"), ValueError, "source must hold 2 names"),
+        (lambda: plots.alignment([[0, 1]], "ab", "cd"), ValueError, "target must hold 1 names"),
+        (lambda: plots.alignment([[0, 1]], "ab", "c", [(1, 3)]), ValueError, "spans must be"),
         (lambda: plots.signals(torch.rand(3)), ValueError, "batch must have 2 axes"),
         (lambda: plots.signals(torch.rand(2, 3), spans=[(0, 1)]), ValueError, "spans must be"),
+        (lambda: plots.gates([[0.5, 1.5]], ["a", "b"]), ValueError, "from 0 to 1, got 0.5 to 1.5"),
+        (lambda: plots.gates([0.5, 1.0], ["a"]), ValueError, "tokens must be as many .* 2, got"),
+        (lambda: plots.gates([0.5], [3]), TypeError, "tokens must be strings, got int: 3"),
+        (lambda: plots.gates([0.5], ["a"], ["b", "c"]), ValueError, "names must be as many"),
+        (lambda: plots.gates([], []), ValueError, "values must have 1 or 2 axes"),
         (lambda: plots.show_source(), TypeError, "at least one class or function"),
         (lambda: plots.show_source(3), TypeError, "classes or functions with a source, got 3"),
         (lambda: plots.show_source(len), TypeError, "with a source"),
@@ -508,3 +557,50 @@ class Net:
     def test_without_metadata_there_is_no_link(self, shown, monkeypatch):
         monkeypatch.setattr(plots, "_repository", lambda: "")
         assert shown(runtime.device)["text/markdown"].startswith("`tutorial_lib/runtime.py`, lines")
+
+
+class TestTokens:
+    @staticmethod
+    def boxes(ax) -> list[tuple[float, float, float]]:
+        return [
+            (round(box.get_x() - 0.04), round(box.get_y() - 0.1), round(box.get_width() + 0.08))
+            for box in ax.patches
+        ]
+
+    def test_one_box_per_unit_and_every_character_in_its_place(self):
+        figure = plots.tokens({"a": list("to be"), "b": ["to", " be", "\n", "<unk>"]})
+        letters, words = figure.axes
+        assert letters.get_title(loc="left") == "a: 5 units"
+        assert words.get_title(loc="left") == "b: 4 units"
+        assert self.boxes(letters) == [(i, 0, 1) for i in range(5)]
+        assert self.boxes(words) == [(0, 0, 2), (2, 0, 3), (5, 0, 1), (6, 0, 5)]
+        assert "".join(text.get_text() for text in words.texts) == "to\u00b7be\u23ce<unk>"
+        shades = [box.get_facecolor() for box in words.patches]
+        assert len(set(shades)) == 4
+        assert sum(shades[-1][:3]) < 0.6  # the marked one is dark
+
+    def test_lines_are_broken_between_units_where_that_is_possible(self):
+        (ax,) = plots.tokens({"a": ["abc", "de", "fghijklm", "n"]}, columns=4).axes
+        assert self.boxes(ax) == [(0, 0, 3), (0, 1, 2), (0, 2, 4), (0, 3, 4), (0, 4, 1)]
+        assert ax.get_title(loc="left") == "a: 4 units"
+        assert [patch.get_facecolor() for patch in ax.patches[2:4]] == [
+            ax.patches[2].get_facecolor()
+        ] * 2
+
+    def test_neighbors_differ_in_gray_print(self):
+        (ax,) = plots.tokens({"a": list("abcdef")}).axes
+        assert all(box.get_edgecolor()[:3] < (0.5, 0.5, 0.5) for box in ax.patches)
+        assert all(box.get_linewidth() > 0 for box in ax.patches)
+
+    @pytest.mark.bad_input
+    def test_bad_input(self):
+        with pytest.raises(ValueError, match="must hold at least one unit"):
+            plots.tokens({"a": []})
+        with pytest.raises(ValueError, match="got an empty one"):
+            plots.tokens({"a": ["b", ""]})
+        with pytest.raises(TypeError, match="must hold strings, got int"):
+            plots.tokens({"a": [3]})
+        with pytest.raises(ValueError, match="columns must be at least 1"):
+            plots.tokens({"a": ["b"]}, columns=0)
+        with pytest.raises(TypeError, match="texts must be a mapping"):
+            plots.tokens([["a"]])

@@ -110,6 +110,33 @@ def test_positions_that_are_none_are_refused(kind):
         check_positions("positions", [1, 2], None)
 
 
+@pytest.mark.bad_input
+def test_linear_bias_checks_both():
+    good, bad = torch.arange(3), torch.tensor([0, -1])
+    with pytest.raises(ValueError, match=r"^query_positions must be 0 or more, got -1"):
+        LinearBias(H)(bad, good)
+    with pytest.raises(ValueError, match=r"^key_positions must be 0 or more, got -1"):
+        LinearBias(H)(good, bad)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_made_where_the_positions_are(layout):
+    """The meta device stands for any other: mixing it with the CPU is an error."""
+    positions = torch.arange(T, device="meta")
+    assert Sinusoidal(5)(positions).is_meta
+    assert Learned(5, 9).to("meta")(positions).is_meta
+    assert LinearBias(H)(positions, positions).is_meta
+    x = torch.zeros(B, H, T, K, device="meta")
+    assert Rotary(K, layout=layout)(x).is_meta
+    assert Rotary(K, layout=layout)(x, positions).is_meta
+
+
+def test_the_base_is_that_of_the_papers():
+    assert Sinusoidal(4).base == Rotary(4).base == 10_000
+    assert Rotary(4).layout == "half"
+    assert Sinusoidal(4).context is None
+
+
 @kinds
 def test_no_positions(kind):
     assert KINDS[kind](torch.arange(0)).numel() == 0
@@ -169,9 +196,9 @@ def test_token_positions(device):
 
 @pytest.mark.bad_input
 def test_token_positions_refuses():
-    with pytest.raises(TypeError, match="visible must be a boolean Tensor"):
+    with pytest.raises(TypeError, match=r"^visible must be a boolean Tensor"):
         token_positions(torch.ones(2, 3))
-    with pytest.raises(ValueError, match=r"visible must have shape \(B T\)"):
+    with pytest.raises(ValueError, match=r"^visible must have shape \(B T\)"):
         token_positions(torch.ones(3, dtype=torch.bool))
 
 

@@ -442,7 +442,7 @@ def test_cached_equals_full(name, pieces, padded, device):
 
 @variants
 def test_cache_reorders(name, device):
-    model, ids = make(name).to(device), some_ids(device)
+    model, ids = make(name, layers=1).to(device), some_ids(device)
     cache = model.stack.new_cache()
     model(ids, cache=cache)
     index = torch.tensor([1, 0, 1], device=device)
@@ -476,8 +476,11 @@ def test_order_matters_only_with_positions(name, device):
 
 @variants
 def test_identical_rows_give_identical_outputs(name):
-    output = make(name)(torch.arange(T).expand(B, T))
+    model, ids = make(name), torch.arange(T).expand(B, T)
+    output = model(ids)
     torch.testing.assert_close(output[0], output[1], **CLOSE)
+    for positions in (torch.arange(T), torch.arange(T)[None], torch.arange(T).expand(B, T)):
+        torch.testing.assert_close(model(ids, positions=positions), output, **CLOSE)
 
 
 @variants
@@ -541,6 +544,21 @@ def test_autocast(name, device):
     assert padded.isfinite().all()
     for logits in (found, steps):
         assert ((logits.float() - exact).abs().max() / exact.std()).item() < 0.4
+
+
+@variants
+def test_made_where_the_input_is(name):
+    """The meta device stands for any other: mixing it with the CPU is an error."""
+    model, ids = make(name).to("meta"), some_ids("meta")
+    mask = padding_mask(torch.tensor([T, 4]), T, "left").to("meta")
+    assert model(ids).is_meta
+    assert model(ids, mask=mask).is_meta
+    with record_attention(model):
+        assert model(ids).is_meta
+        assert model(ids, mask=mask).is_meta
+    cache = model.stack.new_cache()
+    for piece in ids.split(4, dim=1):
+        assert model(piece, cache=cache).is_meta
 
 
 @settings(max_examples=25, deadline=None)
@@ -955,18 +973,19 @@ def test_other_refusals():
         windowed(x, mask=torch.ones(T, S, dtype=torch.bool))
     with pytest.raises(ValueError, match=r"x must have shape \(B T D\)"):
         windowed(x[0])
-    for call in (
-        lambda: RMSNorm(0),
-        lambda: FeedForward(0, 3),
-        lambda: FeedForward(3, 0),
-        lambda: RMSNorm(3, -1.0),
-        lambda: FeedForward(3, 4, "linear"),
-        lambda: RMSNorm(3)(x),
-        lambda: FeedForward(3, 4)(x),
-        lambda: Head(replace(CONFIG, tied=False))(x[..., :3]),
-        lambda: Head(replace(CONFIG, tied=False))(x[0]),
+    free = Head(replace(CONFIG, tied=False))
+    for call, message in (
+        (lambda: RMSNorm(0), "^d_model must be at least 1"),
+        (lambda: RMSNorm(3, -1.0), "^eps must be at least 0"),
+        (lambda: RMSNorm(3)(x), "^x must have last axis 3"),
+        (lambda: FeedForward(0, 3), "^d_model must be at least 1"),
+        (lambda: FeedForward(3, 0), "^d_ff must be at least 1"),
+        (lambda: FeedForward(3, 4, "linear"), "^kind must be one of"),
+        (lambda: FeedForward(3, 4)(x), "^x must have last axis 3"),
+        (lambda: free(x[..., :3]), "^x must have last axis 12"),
+        (lambda: free(x[0]), r"^x must have shape \(B T D\)"),
     ):
-        with pytest.raises(ValueError, match="must"):
+        with pytest.raises(ValueError, match=message):
             call()
 
 

@@ -104,7 +104,8 @@ def cross_entropy(logits: Float[Array, "N C"], labels: Int[Array, "N"]) -> float
         labels: ``(N,)``, the right class of each example, from 0 to C - 1.
 
     Returns:
-        The loss in nats: 0 when each right class has probability 1, ``log(C)`` for an even guess.
+        The loss in nats. It is 0 when each right class has probability 1, ``log(C)`` for an even
+        guess.
 
     Raises:
         TypeError: if ``logits`` are not floats or ``labels`` not integers.
@@ -205,8 +206,8 @@ def backward(
         activation: the one that :func:`forward` used.
 
     Returns:
-        Two lists, one entry per layer: gradients of the weights, ``(D_out, D_in)`` each, and of
-        the biases, ``(D_out,)`` each.
+        Two lists with one entry per layer, the gradients of the weights, ``(D_out, D_in)`` each,
+        and those of the biases, ``(D_out,)`` each.
 
     Raises:
         TypeError: if ``labels`` are not integers, or an array does not hold floats.
@@ -248,8 +249,8 @@ def numerical_gradient(
         eps: half the distance between the two points compared, in the units of ``array``.
 
     Returns:
-        A float64 array of the same shape: ``(f(array + eps) - f(array - eps)) / (2 * eps)`` for
-        each entry in turn.
+        A float64 array of the same shape, with ``(f(array + eps) - f(array - eps)) / (2 * eps)``
+        for each entry in turn.
 
     Raises:
         TypeError: if ``eps`` is not a number.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from tutorial_lib import _check
@@ -124,6 +124,82 @@ class AttentionLayer(nn.Module):
     def extra_repr(self) -> str:
         """What ``print`` shows in the brackets."""
         return f"causal={self.causal}"
+
+
+class TokenClassifier(nn.Module):
+    """An embedding below a sequence layer, and a linear map above it: one answer for each token.
+
+    The three parts are the same whatever the layer, so two of these differ in the layer alone.
+
+    Args:
+        vocab_size: V, how many different tokens there are.
+        d_model: D, the width of the embedding and of the layer.
+        layer: takes and returns ``(B, T, D)``; an ``nn.Sequential`` of such layers is one too.
+        num_classes: how many answers there are to choose from; ``vocab_size`` for a language
+            model, which names the next token.
+        positions: one of :mod:`~tutorial_lib.positions` whose vectors are added to those of the
+            tokens, ``Learned`` or ``Sinusoidal``; for a layer that does not see the order.
+
+    Attributes:
+        embedding: the ``nn.Embedding``, a vector for each token.
+        layer: the sequence layer.
+        head: the :class:`~tutorial_lib.dense.Linear` from D to the classes.
+
+    Raises:
+        TypeError: if a size is not an int, or ``layer`` or ``positions`` is not a module.
+        ValueError: if a size is below 1.
+
+    Example:
+        >>> import torch
+        >>> from tutorial_lib.layers import TokenClassifier
+        >>> from tutorial_lib.recurrent import RecurrentLayer
+        >>> model = TokenClassifier(9, 6, RecurrentLayer(6, "gru"), num_classes=4)
+        >>> model(torch.tensor([[3, 1, 8], [0, 0, 2]])).shape
+        torch.Size([2, 3, 4])
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        layer: nn.Module,
+        num_classes: int,
+        positions: nn.Module | None = None,
+    ) -> None:
+        _check.integer("vocab_size", vocab_size)
+        _check.integer("d_model", d_model)
+        _check.integer("num_classes", num_classes)
+        parts = {"layer": layer} | ({} if positions is None else {"positions": positions})
+        for name, module in parts.items():
+            if not isinstance(module, nn.Module):
+                raise TypeError(f"{name} must be an nn.Module, got {type(module).__name__}")
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.positions = positions
+        self.layer = layer
+        self.head = Linear(d_model, num_classes)
+
+    def forward(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T C"]:
+        """Score the classes at each token.
+
+        Args:
+            tokens: ids from 0 to ``vocab_size - 1``, ``(B, T)``.
+
+        Returns:
+            The logits, ``(B, T, num_classes)``.
+
+        Raises:
+            TypeError: if ``tokens`` are no integers.
+            ValueError: if a token is outside the vocabulary, the shape is another, or there are
+                no positions for so many tokens.
+        """
+        _check.axes("tokens", tokens, "B T")
+        _check.ids("tokens", tokens, self.embedding.num_embeddings)
+        x = self.embedding(tokens)  # (B, T, D)
+        if self.positions is not None:
+            places = torch.arange(tokens.shape[1], device=tokens.device)  # (T,)
+            x = x + self.positions(places)  # (B, T, D)
+        return self.head(self.layer(x))  # (B, T, C)
 
 
 def sequence_layers(
@@ -307,6 +383,12 @@ class LayerReport:
         operations: multiplications with an addition, for one sequence, in matrix products and
             convolutions; the work element by element (gates, softmax, bias) is left out. A causal
             attention or dense layer is counted in full, since it computes what it then hides.
+
+    Example:
+        >>> from tutorial_lib.layers import AttentionLayer, describe
+        >>> report = describe(AttentionLayer(8, 2), d_model=8, length=5)
+        >>> report.parameters, report.receptive_field, report.path_length, report.path_unit
+        (288, 5, 1, 'layers')
     """
 
     looks_at: str
@@ -472,8 +554,9 @@ def table_rows(
         length: T.
 
     Returns:
-        A list of dicts, all with the same keys, the headings: ``layer``, ``looks at``, ``decided
-        by``, ``path between the ends``, ``receptive field``, ``parameters``, ``multiply-adds``.
+        A list of dicts, all with the same keys. They are the headings, ``layer``, ``looks at``,
+        ``decided by``, ``path between the ends``, ``receptive field``, ``parameters`` and
+        ``multiply-adds``.
 
     Raises:
         TypeError: as :func:`describe`.

@@ -267,6 +267,10 @@ def sweep(
             capsize=3,
             label=name,
         )
+    if "x" in log:  # whiskers widen a logarithmic axis by more than they need
+        ends = [*places, *(marks or {}).values()]
+        edge = max(1.1, (max(ends) / min(ends)) ** 0.05)
+        ax.set_xlim(min(ends) / edge, max(ends) * edge)
     _reference(ax, reference, marks)
     seeds = max(value.shape[1] if value.ndim == 2 else 1 for value in columns.values())
     note = _note("whiskers", spread, seeds)
@@ -474,6 +478,124 @@ def _wrapped(name: str, count: int) -> str:
     return textwrap.fill(name, max(6, 52 // count), break_long_words=False)
 
 
+# --- text ---
+
+_MARKS = str.maketrans({" ": "\u00b7", "\n": "\u23ce", "\t": "\u2192", "\r": "\u240d"})
+_SHADES = ("#CFE1F0", "#FBE3CB", "#FFFFFF")
+
+
+@_styled
+def tokens(
+    texts: Mapping[str, Sequence[str]],
+    *,
+    marked: Collection[str] = ("<unk>",),
+    columns: int = 66,
+    title: str | None = None,
+) -> "matplotlib.figure.Figure":
+    """Draw how a text is cut into units: one box for each, and one panel for each way of cutting.
+
+    A space is drawn as a dot, a line end as a bent arrow. A box has a border as well as one of
+    three pale shades, so that gray print shows where a unit ends.
+
+    Args:
+        texts: per name, the units in their order.
+        marked: units drawn dark, such as the one that stands for unknown words.
+        columns: how many characters stand in a line.
+        title: a line above the figure.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ImportError: if matplotlib is missing.
+        TypeError: if ``texts`` is no mapping, a unit is not a string, or ``columns`` no int.
+        ValueError: if ``texts`` is empty or one of them has no units, a unit has no characters,
+            or ``columns`` is below 1.
+
+    Example:
+        >>> from tutorial_lib import plots
+        >>> figure = plots.tokens({"characters": list("to be"), "words": ["to", " be"]})
+        >>> [ax.get_title(loc="left") for ax in figure.axes]
+        ['characters: 5 units', 'words: 2 units']
+    """
+    _check.integer("columns", columns)
+    rows = {name: _units(name, units, columns) for name, units in _named(texts, "texts").items()}
+    font = _check.package("matplotlib.font_manager", "plots").FontProperties(
+        family="DejaVu Sans Mono", size=WIDTH * 72 / (0.62 * (columns + 1))
+    )
+    line = font.get_size_in_points() * 2.0 / 72  # inches from one line to the next
+    heights = [line * len(lines) + 0.32 for lines in rows.values()]
+    figure, axes = _panels(
+        len(rows), 1, len(rows), (WIDTH, sum(heights) + 0.1 + (0.35 if title else 0)), title,
+        gridspec_kw={"height_ratios": heights},
+    )  # fmt: skip
+    for ax, (name, lines) in zip(axes, rows.items(), strict=True):
+        count = len({place for pieces in lines for place, _, _, _ in pieces})
+        ax.set_title(f"{name}: {count:,} unit{'s' if count != 1 else ''}", loc="left", fontsize=11)
+        ax.set(xlim=(-0.15, columns + 0.15), ylim=(len(lines), 0))
+        ax.axis("off")
+        for down, pieces in enumerate(lines):
+            for place, start, piece, unit in pieces:
+                _box(ax, start, down, piece, place, unit in marked, font)
+    return figure
+
+
+def _units(name: str, units: Sequence[str], columns: int) -> list[list[tuple[int, int, str, str]]]:
+    """Lines of pieces: the number of the unit, the column, the characters shown, and the unit."""
+    units = list(units)
+    if not units:
+        raise ValueError(f"texts[{name!r}] must hold at least one unit, got none")
+    lines: list[list[tuple[int, int, str, str]]] = [[]]
+    column = 0
+    for place, unit in enumerate(units):
+        if not isinstance(unit, str):
+            raise TypeError(f"texts[{name!r}] must hold strings, got {type(unit).__name__}")
+        if not unit:
+            raise ValueError(f"texts[{name!r}] must hold units with characters, got an empty one")
+        left = unit.translate(_MARKS)
+        while left:
+            if column and column + len(left) > columns:
+                lines.append([])
+                column = 0
+            piece, left = left[:columns], left[columns:]
+            lines[-1].append((place, column, piece, unit))
+            column += len(piece)
+    return lines
+
+
+def _box(
+    ax: "matplotlib.axes.Axes",
+    start: int,
+    down: int,
+    piece: str,
+    place: int,
+    dark: bool,
+    font: Any,
+) -> None:
+    """One unit, or the part of it that stands in this line."""
+    patches = _check.package("matplotlib.patches", "plots")
+    ax.add_patch(
+        patches.Rectangle(
+            (start + 0.04, down + 0.1),
+            len(piece) - 0.08,
+            0.8,
+            facecolor=INK if dark else _SHADES[place % len(_SHADES)],
+            edgecolor=SOFT,
+            linewidth=0.6,
+        )
+    )
+    for i, letter in enumerate(piece):
+        ax.text(
+            start + i + 0.5,
+            down + 0.53,
+            letter.replace("$", r"\$"),
+            fontproperties=font,
+            color="white" if dark else INK,
+            ha="center",
+            va="center",
+        )
+
+
 # --- pictures ---
 
 
@@ -660,6 +782,85 @@ def matrices(
 
 
 @_styled
+def alignment(
+    weights: Any,
+    source: Sequence[str],
+    target: Sequence[str],
+    spans: Sequence[tuple[int, int]] | None = None,
+    *,
+    xlabel: str = "what is read",
+    ylabel: str = "what is written",
+    title: str | None = None,
+) -> "matplotlib.figure.Figure":
+    """Draw who looks at whom in two texts: one row for each word written, one column for each read.
+
+    Args:
+        weights: (words written, words read), not negative.
+        source: what is read, one name per column; short ones, such as characters, stand upright.
+        target: what is written, one name per row.
+        spans: where each of the first rows should look, the first column and the one after the
+            last, drawn as a frame.
+        xlabel: what the columns are.
+        ylabel: what the rows are.
+        title: a line above the figure.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ImportError: if matplotlib is missing.
+        TypeError: if ``weights`` holds what is not a number.
+        ValueError: if ``weights`` is no matrix, is negative somewhere or not finite, the names
+            are not as many as its rows or columns, or a span lies outside.
+
+    Example:
+        >>> import torch
+        >>> from tutorial_lib import plots
+        >>> figure = plots.alignment(torch.eye(2).flip(0), ["vier", "zwanzig"], ["twenty", "four"])
+        >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        ['twenty', 'four']
+    """
+    grid = _array("weights", weights, (2,))
+    if grid.min() < 0:
+        raise ValueError(f"weights must not be negative, got {grid.min():g}")
+    rows, columns = grid.shape
+    for name, labels, size in (("target", target, rows), ("source", source, columns)):
+        if len(labels) != size:
+            raise ValueError(f"{name} must hold {size} names, got {len(labels)}")
+    frames = [tuple(map(int, span)) for span in spans or ()]
+    if len(frames) > rows or any(not 0 <= start < end <= columns for start, end in frames):
+        raise ValueError(
+            f"spans must be at most {rows}, each inside 0 to {columns}, got {spans!r:.80}"
+        )
+    letters = all(len(name) <= 1 for name in source)
+    beside = 1.35 + 0.09 * max(map(len, target))
+    across = min((WIDTH - beside) / columns, 0.42)
+    down = max(across, 0.26)  # rows that are high enough for a word
+    above = 0.5 if letters else 0.4 + 0.1 * max(map(len, source))
+    extent = (WIDTH, down * rows + above + 0.55 + (0.35 if title else 0))
+    figure, (ax,) = _panels(1, 1, 1, extent, title)
+    _cells(ax, grid, _scale([grid], None) | {"vmin": 0, "vmax": max(1.0, grid.max())}, False)
+    ax.set_aspect(down / across)
+    ax.xaxis.set_ticks_position("top")
+    ax.xaxis.set_label_position("top")
+    ax.set_xticks(
+        range(columns), source, fontsize=min(12, 76 * across), rotation=0 if letters else 90
+    )
+    ax.set_yticks(range(rows), target, fontsize=min(12, 46 * down))
+    ax.tick_params(axis="both", length=0, pad=3)
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    patches = _check.package("matplotlib.patches", "plots")
+    for row, (start, end) in enumerate(frames):
+        corner = (start - 0.5, row - 0.5)
+        ax.add_patch(
+            patches.Rectangle(corner, end - start, 1, fill=False, edgecolor=COLORS[1], linewidth=2)
+        )
+    bar = figure.colorbar(ax.images[0], ax=ax, label="weight", pad=0.02, aspect=18)
+    bar.outline.set_visible(False)  # type: ignore[operator]  # the stubs are wrong
+    return figure
+
+
+@_styled
 def signals(
     batch: Any,
     titles: Sequence[str] | None = None,
@@ -716,6 +917,76 @@ def signals(
         ax.tick_params(labelsize=10)
     figure.supxlabel(xlabel, fontsize=12)
     figure.supylabel(ylabel, fontsize=12)
+    return figure
+
+
+@_styled
+def gates(
+    values: Any,
+    tokens: Sequence[str],
+    names: Sequence[str] | None = None,
+    *,
+    label: str = "gate",
+    title: str | None = None,
+) -> "matplotlib.figure.Figure":
+    """Draw gates along a text: one row for each unit, one column for each token above it.
+
+    A long text is cut into lines, as on a page. A space is drawn as a dot, a line end as a bent
+    arrow.
+
+    Args:
+        values: (T,) for one unit, or (units, T): numbers from 0 to 1.
+        tokens: the T tokens, such as the characters of a sentence.
+        names: one name per unit.
+        label: what the numbers are, beside the color bar.
+        title: a line above the figure.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ImportError: if matplotlib is missing.
+        TypeError: if ``values`` holds what is not a number, or a token is not a string.
+        ValueError: if ``values`` is empty, of another shape or not from 0 to 1, or the tokens or
+            names are not as many as the columns or rows.
+
+    Example:
+        >>> from tutorial_lib import plots
+        >>> figure = plots.gates([[0.9, 0.8, 0.1], [0.2, 0.9, 0.7]], list("a b"), ["17", "31"])
+        >>> [label.get_text() for label in figure.axes[0].get_xticklabels()]
+        ['a', '·', 'b']
+    """
+    grid = np.atleast_2d(_array("values", values, (1, 2)))  # (units, T)
+    if grid.min() < 0 or grid.max() > 1:
+        raise ValueError(f"values must be from 0 to 1, got {grid.min():g} to {grid.max():g}")
+    if len(tokens) != grid.shape[1]:
+        raise ValueError(f"tokens must be as many as the columns, {grid.shape[1]}, got {tokens!r}")
+    if wrong := [token for token in tokens if not isinstance(token, str)]:
+        raise TypeError(f"tokens must be strings, got {type(wrong[0]).__name__}: {wrong[0]!r}")
+    rows = [""] * len(grid) if names is None else list(map(str, names))
+    if len(rows) != len(grid):
+        raise ValueError(f"names must be as many as the units, {len(grid)}, got {names!r}")
+    shown = [token.translate(_MARKS).replace("$", r"\$") for token in tokens]
+    cell = 0.04 + 0.085 * max(map(len, shown))  # inches: the widest token fits above its column
+    room = WIDTH - 1.1 - 0.09 * max(map(len, rows))
+    fit = min(max(1, int(room / cell)), len(shown))
+    lines = math.ceil(len(shown) / fit)
+    fit = math.ceil(len(shown) / lines)  # lines of about one length
+    high = max(lines * (0.24 * len(grid) + 0.4) + 0.1, 1.5) + (0.3 if title else 0)
+    figure, axes = _panels(lines, 1, lines, (WIDTH, high), title)
+    scale = _scale([grid], None) | {"vmin": 0.0, "vmax": 1.0, "aspect": "auto"}
+    for i, ax in enumerate(axes):
+        part = slice(i * fit, (i + 1) * fit)
+        above = shown[part]
+        _cells(ax, grid[:, part], scale, values_shown=False)
+        ax.spines[:].set_visible(False)
+        ax.set_xlim(-0.5, fit - 0.5)
+        ax.patch.set_visible(False)
+        ax.set_xticks(range(len(above)), above, fontfamily="DejaVu Sans Mono", fontsize=10)
+        ax.set_yticks(range(len(rows)), rows, fontsize=10)
+        ax.tick_params(length=0, labeltop=True, labelbottom=False)
+    bar = figure.colorbar(axes[0].images[0], ax=axes, label=label, aspect=8 * lines, pad=0.02)
+    bar.outline.set_visible(False)  # type: ignore[operator]  # the stubs are wrong
     return figure
 
 

@@ -357,11 +357,10 @@ class Recurrent(nn.Module):
             state: as in ``forward``.
 
         Returns:
-            outputs: as in ``forward``.
-            state: as in ``forward``.
-            gates: from the gate's name (LSTM ``input forget candidate output``, GRU ``reset
-                update candidate``, RNN none) to its values at every position,
-                ``(num_layers * directions, B, T, D_hidden)``, and 0 behind a length.
+            Outputs and state as in ``forward``, and the gates, a dict from the gate's name to its
+            values at every position, ``(num_layers * directions, B, T, D_hidden)``, and 0 behind
+            a length. An LSTM's are ``input``, ``forget``, ``candidate`` and ``output``, a GRU's
+            ``reset``, ``update`` and ``candidate``; an RNN has none.
 
         Raises:
             TypeError: as in ``forward``.

@@ -35,7 +35,13 @@ AnyTokenizer = TypeVar("AnyTokenizer", bound="Tokenizer")
 
 
 class Merge(NamedTuple):
-    """One step of learning byte-pair units: the two units joined, and how often they met."""
+    """One step of learning byte-pair units: the two units joined, and how often they met.
+
+    Example:
+        >>> from tutorial_lib.tokens import BytePairTokenizer
+        >>> next(BytePairTokenizer(1).fit_steps("the thin thief"))
+        Merge(left=b't', right=b'h', times=3)
+    """
 
     left: bytes
     right: bytes
@@ -305,6 +311,12 @@ class Tokenizer(ABC):
     Raises:
         TypeError: if a name is not a string.
         ValueError: if a name is empty or occurs twice.
+
+    Example:
+        >>> from tutorial_lib.tokens import CharacterTokenizer, Tokenizer
+        >>> tokenizer = CharacterTokenizer(special_tokens=["<pad>"]).fit("banana")
+        >>> isinstance(tokenizer, Tokenizer), tokenizer.vocab_size, tokenizer.special_id("<pad>")
+        (True, 4, 3)
     """
 
     def __init__(self, special_tokens: Sequence[str] = ()) -> None:
@@ -334,7 +346,7 @@ class Tokenizer(ABC):
 
     @property
     def vocab_size(self) -> int:
-        """The number of ids: the units and the special tokens."""
+        """How many ids there are, for the units and the special tokens."""
         return len(self.vocabulary) + len(self.special_tokens)
 
     def special_id(self, name: str) -> int:

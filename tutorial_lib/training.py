@@ -34,7 +34,7 @@ from torch.optim import AdamW, Optimizer
 from tutorial_lib import _check
 
 IGNORE = -100
-"""The target that no loss counts: padding, or a place where nothing is asked."""
+"""The target that no loss counts, for padding or a place where nothing is asked."""
 
 Inputs: TypeAlias = Tensor | tuple[Tensor, ...] | list[Tensor] | dict[str, Tensor]
 Batch: TypeAlias = tuple[Inputs, Tensor]

@@ -698,10 +698,7 @@ class Head(nn.Module):
             self.weight = embed.tokens.weight  # (V, D)
         else:
             self.weight = nn.Parameter(torch.empty(config.vocab_size, config.d_model))
-            _fill(
-                self.weight,
-                "normal" if config.initialization == "pytorch" else config.initialization,
-            )
+            _fill(self.weight, config.initialization)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T V"]:
         """Score every word at every position.
@@ -757,8 +754,7 @@ def initialize(module: nn.Module, config: TransformerConfig) -> None:
     """
     for name, part in module.named_modules():
         if isinstance(part, nn.Embedding | Learned):
-            kind = "normal" if config.initialization == "pytorch" else config.initialization
-            _fill(part.weight, kind)
+            _fill(part.weight, config.initialization)
         elif isinstance(part, nn.Linear) and config.initialization != "pytorch":
             _fill(part.weight, config.initialization)
             if part.bias is not None:
@@ -769,7 +765,7 @@ def initialize(module: nn.Module, config: TransformerConfig) -> None:
 
 
 def _fill(weight: Tensor, kind: str) -> None:
-    """Draw one matrix."""
+    """Draw one matrix: by Glorot, or normal (embeddings also where PyTorch makes the layers)."""
     if kind == "xavier":
         nn.init.xavier_uniform_(weight)
     else:

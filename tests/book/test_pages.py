@@ -7,6 +7,12 @@ import pytest
 from .conftest import HTML, pages
 
 WIDTHS = (360, 768, 1440)
+# The text of a page without code and formulas.
+PROSE = """() => {
+  const page = document.body.cloneNode(true);
+  page.querySelectorAll("pre, code, script, style, .math").forEach((part) => part.remove());
+  return page.textContent;
+}"""
 
 
 def open_page(page, name: str) -> None:
@@ -29,8 +35,9 @@ def test_equations_are_drawn(page, name: str) -> None:
     written = page.locator(".math").count()
     assert page.locator(".math mjx-container").count() == written
     assert page.locator("mjx-merror").count() == 0
-    text = page.evaluate("document.body.innerText")
+    text = page.evaluate(PROSE)
     assert not re.search(r"Traceback \(most|\\(frac|begin|sum|mathbf|top)\b|\$\$", text)
+    assert page.locator(".cell_output .traceback").count() == 0
 
 
 @pytest.mark.parametrize("name", pages() or ["no book"])

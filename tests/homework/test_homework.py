@@ -134,6 +134,7 @@ def test_statements_are_complete(exercise: Exercise) -> None:
 def test_each_chapter_has_at_least_four_exercises() -> None:
     assert len(exercises(1)) >= 4
     assert len(exercises(2)) >= 4
+    assert len(exercises(4)) >= 4
     assert len({exercise.name for exercise in BOOK}) == len(BOOK)
 
 

@@ -17,6 +17,7 @@ The exercises of a chapter stand in ``chapter_NN.py``, as plain data. A course a
 the same three classes: :class:`Exercise`, :class:`Case` and :class:`Wrong`.
 """
 
+from tutorial_lib.homework._sandbox import AnswerError
 from tutorial_lib.homework.exercise import (
     Case,
     Catalog,
@@ -34,6 +35,7 @@ from tutorial_lib.homework.exercise import (
 from tutorial_lib.homework.grading import CheckError, Report, Result, audit, check
 
 __all__ = [
+    "AnswerError",
     "Case",
     "Catalog",
     "CheckError",

@@ -666,7 +666,7 @@ def _always_the_same(x: Tensor, p: float, training: bool) -> Tensor:
 
 def _ones(draw: Draw) -> tuple[Tensor, float, bool]:
     p = draw.number(0.1, 0.4) if draw.integer(0, 1) else draw.number(0.6, 0.9)  # never a half
-    return torch.ones(draw.size(), 20_000 + draw.size()), p, True  # enough to count a share
+    return torch.ones(draw.size(2, 4), 20_000 + draw.size()), p, True  # enough to count a share
 
 
 DROPOUT = Exercise(

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from tutorial_lib import _check
-from tutorial_lib.homework import _sandbox
-from tutorial_lib.homework._compare import Difference, difference
-from tutorial_lib.homework._sandbox import AnswerError, Outcome
+from tutorial_lib.homework import _compare, _sandbox
+from tutorial_lib.homework._sandbox import AnswerError
 from tutorial_lib.homework.exercise import Case, Draw, Exercise, Wrong, find
 
 NOT_DONE = "not yet done"
@@ -231,6 +230,8 @@ class _Answer:
 
     def __call__(self, *args: Any) -> Any:
         came = self.function(*(_array(arg) if self.arrays else arg for arg in args))
+        if came is None:  # before an observation stumbles over it
+            raise AnswerError("your answer is None: is a return missing?")
         if isinstance(came, np.ndarray) and not self.exercise.numpy:
             raise AnswerError(
                 "wanted a Tensor, came a NumPy array: gradients cannot pass through it"
@@ -319,7 +320,7 @@ def _from_torch(value: object) -> bool:
 # One case
 
 
-def _try(answer: _Answer, case: Case, seed: int, seconds: float) -> Outcome:
+def _try(answer: _Answer, case: Case, seed: int, seconds: float) -> _sandbox.Outcome:
     """What the answer makes of one case; the case's numbers depend on ``seed`` alone."""
     observe = case.observe or (lambda function, *args: function(*args))
 
@@ -333,7 +334,7 @@ def _try(answer: _Answer, case: Case, seed: int, seconds: float) -> Outcome:
                 raise
             raise AnswerError(NOT_DONE) from error
         for name, arg, kept in zip(answer.exercise.parameters, args, before, strict=False):
-            if isinstance(arg, Tensor) and difference(kept, arg, 0.0) is not None:
+            if isinstance(arg, Tensor) and _compare.difference(kept, arg, 0.0) is not None:
                 raise AnswerError(f"changes its argument {name} in place: work on a copy")
         return value
 
@@ -344,9 +345,9 @@ def _copy(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, Tensor) else value
 
 
-def _outcomes(answer: _Answer, seeds: list[int], seconds: float) -> list[Outcome]:
+def _outcomes(answer: _Answer, seeds: list[int], seconds: float) -> list[_sandbox.Outcome]:
     """What the answer makes of each case, up to the first that takes too long."""
-    outcomes: list[Outcome] = []
+    outcomes: list[_sandbox.Outcome] = []
     for case, seed in zip(answer.exercise.cases, seeds, strict=True):
         outcome = _try(answer, case, seed, seconds)
         if not outcomes and outcome.failure is not None and answer.exercise.numpy:
@@ -388,16 +389,20 @@ def _grade(exercise: Exercise, given: object, seed: int, seconds: float) -> list
     return results + [Result(case.name, False, "not tried") for case in skipped]
 
 
-def _verdict(case: Case, wanted: Outcome, came: Outcome, always: bool) -> Difference | None:
+def _verdict(
+    case: Case, wanted: _sandbox.Outcome, came: _sandbox.Outcome, always: bool
+) -> _compare.Difference | None:
     """None for a right answer. What ``always`` fails says nothing about this case."""
     if came.late:
-        return Difference("", kind=True)
+        return _compare.Difference("", kind=True)
     if came.failure is not None:
-        return Difference(_failure(came), kind=came.failure.kind == "AnswerError" or always)
-    return difference(wanted.value, came.value, case.close)
+        return _compare.Difference(
+            _failure(came), kind=came.failure.kind == "AnswerError" or always
+        )
+    return _compare.difference(wanted.value, came.value, case.close)
 
 
-def _failure(came: Outcome) -> str:
+def _failure(came: _sandbox.Outcome) -> str:
     failure = came.failure
     assert failure is not None
     if failure.kind == "AnswerError":
@@ -407,7 +412,10 @@ def _failure(came: Outcome) -> str:
 
 
 def _causes(
-    exercise: Exercise, seeds: list[int], came: list[Outcome], found: list[Difference | None]
+    exercise: Exercise,
+    seeds: list[int],
+    came: list[_sandbox.Outcome],
+    found: list[_compare.Difference | None],
 ) -> list[Wrong | None]:
     """For each case the known mistake that the answer behaves like, there and in most others."""
     if not any(found):
@@ -427,17 +435,21 @@ def _causes(
     return causes
 
 
-def _alike(case: Case, mistaken: Outcome, came: Outcome) -> bool:
+def _alike(case: Case, mistaken: _sandbox.Outcome, came: _sandbox.Outcome) -> bool:
     if mistaken.late or came.late:
         return False
     if mistaken.failure is not None or came.failure is not None:
         one, other = mistaken.failure, came.failure
         return bool(one and other and (one.kind, one.message) == (other.kind, other.message))
-    return difference(mistaken.value, came.value, case.close) is None
+    return _compare.difference(mistaken.value, came.value, case.close) is None
 
 
 def _result(
-    case: Case, came: Outcome, verdict: Difference | None, cause: Wrong | None, seconds: float
+    case: Case,
+    came: _sandbox.Outcome,
+    verdict: _compare.Difference | None,
+    cause: Wrong | None,
+    seconds: float,
 ) -> Result:
     if came.late:
         message = f"takes longer than {seconds:g} s, and was stopped: does a loop ever end?"

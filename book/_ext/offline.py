@@ -1,4 +1,9 @@
-"""Copy MathJax out of the package django-static-mathjax: the book draws its equations offline."""
+"""Pages that need no network.
+
+MathJax comes out of the package django-static-mathjax instead of from another host. The scripts
+of sphinx-thebe, which Jupyter Book puts on every page, are left out: they start code on a remote
+server, and the book does not use them.
+"""
 
 import importlib.util
 import shutil
@@ -21,6 +26,14 @@ def copy_mathjax(app, exception):
             shutil.copy2(source / part, target)
 
 
+def leave_thebe_out(app, config):
+    for event in ("env-before-read-docs", "doctree-resolved"):
+        for listener in list(app.events.listeners.get(event, [])):
+            if listener.handler.__module__.startswith("sphinx_thebe"):
+                app.disconnect(listener.id)
+
+
 def setup(app):
+    app.connect("config-inited", leave_thebe_out)
     app.connect("build-finished", copy_mathjax)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
