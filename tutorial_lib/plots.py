@@ -838,7 +838,7 @@ def alignment(
     down = max(across, 0.26)  # rows that are high enough for a word
     above = 0.5 if letters else 0.4 + 0.1 * max(map(len, source))
     extent = (WIDTH, down * rows + above + 0.55 + (0.35 if title else 0))
-    figure, (ax,) = _panels(1, 1, 1, extent, title)
+    figure, (ax,) = _panels(1, 1, 1, extent, title, layout="compressed")
     _cells(ax, grid, _scale([grid], None) | {"vmin": 0, "vmax": max(1.0, grid.max())}, False)
     ax.set_aspect(down / across)
     ax.xaxis.set_ticks_position("top")
@@ -853,10 +853,13 @@ def alignment(
     for row, (start, end) in enumerate(frames):
         corner = (start - 0.5, row - 0.5)
         ax.add_patch(
-            patches.Rectangle(corner, end - start, 1, fill=False, edgecolor=COLORS[1], linewidth=2)
+            patches.Rectangle(
+                corner, end - start, 1, fill=False, edgecolor=COLORS[1], linewidth=2, zorder=5
+            )
         )
     bar = figure.colorbar(ax.images[0], ax=ax, label="weight", pad=0.02, aspect=18)
     bar.outline.set_visible(False)  # type: ignore[operator]  # the stubs are wrong
+    _trim(figure)
     return figure
 
 

@@ -309,10 +309,10 @@ class Recurrent(nn.Module):
                 LSTM the pair ``(h, c)``; zeros where none is given.
 
         Returns:
-            outputs: ``h`` of the last layer at each position, ``(B, T, directions * D_hidden)``,
-                and 0 behind a length.
-            state: like ``state``, after the last real position of each sequence; where the
-                length is 0, the state that it started from.
+            The outputs, ``h`` of the last layer at each position, ``(B, T, directions *
+            D_hidden)``, and 0 behind a length; and the state, of the shape of ``state``, after the
+            last real position of each sequence. Where the length is 0, that is the state that it
+            started from.
 
         Raises:
             TypeError: if an argument is of a wrong type: ``x`` or ``state`` without floating

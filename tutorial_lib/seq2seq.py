@@ -43,7 +43,7 @@ def teacher_forcing(
         device: where to put the result; the CPU unless told otherwise.
 
     Returns:
-        The inputs: ``bos`` and the text; and the targets: the text and ``eos``. Both ``(B, T)``,
+        The inputs, ``bos`` and the text, and the targets, the text and ``eos``. Both ``(B, T)``,
         with T one more than the longest text. Behind a text the inputs are ``eos`` and the
         targets -100, which no loss counts.
 

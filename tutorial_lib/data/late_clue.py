@@ -56,7 +56,7 @@ class LateClue:
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """The words by token: the ambiguous one, the clues, then all others."""
+        """The words in the order of their tokens, the ambiguous one, the clues, then all others."""
         return (AMBIGUOUS, *CLUES, *FILLERS)
 
     def words(self, tokens: Int64[Tensor, "T"]) -> list[str]:

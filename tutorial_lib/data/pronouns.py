@@ -60,7 +60,7 @@ class Pronouns:
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """The words by token: the names, then the two pronouns, then all others."""
+        """The words in the order of their tokens, the names, the two pronouns, then all others."""
         return (*HE_NAMES, *SHE_NAMES, *PRONOUNS, *FILLERS)
 
     def words(self, tokens: Int64[Tensor, "T"]) -> list[str]:
