@@ -234,6 +234,21 @@ def test_nothing_grows_after_the_end(device):
     assert net.translate(source, lengths, bos=BOS, eos=EOS, max_length=8).shape == (B, 8)
 
 
+def test_a_text_that_has_ended_stays_ended_while_others_go_on(device):
+    script = torch.tensor([[5, EOS, 3, 7, 4], [6, 6, 6, EOS, 8], [EOS, 2, EOS, 2, 2]])
+
+    class Scripted(RecurrentTranslator):
+        def step(self, token, state):
+            told.append(token.tolist())
+            return F.one_hot(script[:, len(told) - 1], VT).double().to(device), state
+
+    told, net = [], Scripted(VS, VT, D, H).to(device, torch.float64)
+    source, lengths, _ = texts(device)
+    written = net.translate(source, lengths, bos=BOS, eos=EOS, max_length=5)
+    assert written.tolist() == [[5, EOS, EOS, EOS], [6, 6, 6, EOS], [EOS] * 4]
+    assert told == [[BOS] * 3, [5, 6, EOS], [EOS, 6, EOS], [EOS, 6, EOS]]
+
+
 @each_kind
 def test_empty_texts_and_empty_batches(kind):
     net, (source, _, target_in) = translator(kind), texts()
