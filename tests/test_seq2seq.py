@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from tutorial_lib.attention import record_attention
+from tutorial_lib.attention import DotProductAttention, record_attention
 from tutorial_lib.seq2seq import (
-    DotProductAttention,
     PairMatcher,
     RecurrentTranslator,
     exact_matches,

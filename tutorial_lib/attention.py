@@ -251,29 +251,13 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
             layer.sinks[:] = [sink for sink in layer.sinks if sink is not maps[name]]
 
 
-class AdditiveAttention(_Recorded):
-    r"""Attention whose scores come from a small network with one hidden layer.
-
-    .. math:: e_{ts} = v^\top \tanh(W q_t + U k_s)
-
-    (Source: Bahdanau et al. 2015, section 3.1 and appendix A.1.2.)
+class _ProjectedAttention(_Recorded):
+    """Attention with one matrix for the queries and one for the keys; ``scores`` compares them.
 
     Args:
         d_query: width of the queries.
         d_key: width of the keys.
-        d_hidden: width of the hidden layer.
-
-    Raises:
-        TypeError: if a width is not an int.
-        ValueError: if a width is below 1.
-
-    Example:
-        >>> import torch
-        >>> from tutorial_lib.attention import AdditiveAttention
-        >>> attention = AdditiveAttention(d_query=4, d_key=6, d_hidden=5)
-        >>> output, weights = attention(torch.randn(2, 1, 4), torch.randn(2, 7, 6))
-        >>> output.shape, weights.shape
-        (torch.Size([2, 1, 6]), torch.Size([2, 1, 7]))
+        d_hidden: width in which they are compared.
     """
 
     def __init__(self, d_query: int, d_key: int, d_hidden: int) -> None:
@@ -283,7 +267,12 @@ class AdditiveAttention(_Recorded):
         self.d_query, self.d_key = d_query, d_key
         self.query = nn.Linear(d_query, d_hidden, bias=False)
         self.key = nn.Linear(d_key, d_hidden)
-        self.score = nn.Linear(d_hidden, 1, bias=False)
+
+    def scores(
+        self, q: Float[Tensor, "B T F"], k: Float[Tensor, "B S F"]
+    ) -> Float[Tensor, "B T S"]:
+        """How well each projected key answers each projected query."""
+        raise NotImplementedError
 
     def forward(
         self,
@@ -315,13 +304,84 @@ class AdditiveAttention(_Recorded):
         _check_shapes(query, key, value, self.d_query, self.d_key, self.query.weight)
         if mask is not None:
             _check_mask(mask, (query.shape[0], 1, query.shape[1], key.shape[1]), query.device)
-        q = self.query(query)[:, :, None]  # (B, T, 1, F)
-        k = (self.key(key) if projected_key is None else projected_key)[:, None]  # (B, 1, S, F)
-        scores = self.score(torch.tanh(q + k)).transpose(1, 3).transpose(2, 3)  # (B, 1, T, S)
-        weights = masked_softmax(scores, mask)  # (B, 1, T, S)
+        q = self.query(query)  # (B, T, F)
+        k = self.key(key) if projected_key is None else projected_key  # (B, S, F)
+        weights = masked_softmax(self.scores(q, k)[:, None], mask)  # (B, 1, T, S)
         self.record(weights)
         weights = weights[:, 0]  # (B, T, S)
         return weights @ value, weights
+
+
+class AdditiveAttention(_ProjectedAttention):
+    r"""Attention whose scores come from a small network with one hidden layer.
+
+    .. math:: e_{ts} = v^\top \tanh(W q_t + U k_s)
+
+    (Source: Bahdanau et al. 2015, section 3.1 and appendix A.1.2.)
+
+    Args:
+        d_query: width of the queries.
+        d_key: width of the keys.
+        d_hidden: width of the hidden layer.
+
+    Raises:
+        TypeError: if a width is not an int.
+        ValueError: if a width is below 1.
+
+    Example:
+        >>> import torch
+        >>> from tutorial_lib.attention import AdditiveAttention
+        >>> attention = AdditiveAttention(d_query=4, d_key=6, d_hidden=5)
+        >>> output, weights = attention(torch.randn(2, 1, 4), torch.randn(2, 7, 6))
+        >>> output.shape, weights.shape
+        (torch.Size([2, 1, 6]), torch.Size([2, 1, 7]))
+    """
+
+    def __init__(self, d_query: int, d_key: int, d_hidden: int) -> None:
+        super().__init__(d_query, d_key, d_hidden)
+        self.score = nn.Linear(d_hidden, 1, bias=False)
+
+    def scores(
+        self, q: Float[Tensor, "B T F"], k: Float[Tensor, "B S F"]
+    ) -> Float[Tensor, "B T S"]:
+        """A small network for every pair of a query and a key."""
+        hidden = torch.tanh(q[:, :, None] + k[:, None])  # (B, T, S, F)
+        return self.score(hidden).squeeze(-1)  # (B, T, S)
+
+
+class DotProductAttention(_ProjectedAttention):
+    r"""Attention whose scores are scaled dot products of projected queries and keys.
+
+    .. math:: e_{ts} = (W q_t)^\top (U k_s) / \sqrt{d}
+
+    It takes the place of :class:`AdditiveAttention`, with the same two matrices. There a small
+    network joins what they return, here a dot product. (Source: Luong et al. 2015, section 3.1,
+    whose "general" score has one matrix for both; the scaling: Vaswani et al. 2017, section
+    3.2.1.)
+
+    Args:
+        d_query: width of the queries.
+        d_key: width of the keys.
+        d_hidden: width in which they are compared.
+
+    Raises:
+        TypeError: if a width is not an int.
+        ValueError: if a width is below 1.
+
+    Example:
+        >>> import torch
+        >>> from tutorial_lib.attention import DotProductAttention
+        >>> attention = DotProductAttention(d_query=4, d_key=6, d_hidden=5)
+        >>> output, weights = attention(torch.randn(2, 1, 4), torch.randn(2, 7, 6))
+        >>> output.shape, weights.shape
+        (torch.Size([2, 1, 6]), torch.Size([2, 1, 7]))
+    """
+
+    def scores(
+        self, q: Float[Tensor, "B T F"], k: Float[Tensor, "B S F"]
+    ) -> Float[Tensor, "B T S"]:
+        """One matrix product for all pairs."""
+        return q / math.sqrt(q.shape[-1]) @ k.transpose(1, 2)  # (B, T, S)
 
 
 class KVCache:

@@ -12,18 +12,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from tutorial_lib import _check
-from tutorial_lib.attention import (
-    AdditiveAttention,
-    _check_mask,
-    _check_shapes,
-    _Recorded,
-    padding_mask,
-    scaled_dot_product_attention,
-)
+from tutorial_lib.attention import AdditiveAttention, DotProductAttention, padding_mask
 from tutorial_lib.recurrent import Recurrent
-
-IGNORE = -100  # the target that no loss counts
-
+from tutorial_lib.training import IGNORE
 
 # --- targets -------------------------------------------------------------------------------------
 
@@ -108,82 +99,6 @@ def exact_matches(
     left = written.masked_fill(ended, IGNORE)
     pair = [nn.functional.pad(t, (0, wide - t.shape[1]), value=IGNORE) for t in (left, target)]
     return (pair[0] == pair[1]).all(dim=1)
-
-
-# --- the dot product where additive attention stands ---------------------------------------------
-
-
-class DotProductAttention(_Recorded):
-    r"""Attention whose scores are scaled dot products of projected queries and keys.
-
-    .. math:: e_{ts} = (W q_t)^\top (U k_s) / \sqrt{d}
-
-    It takes the place of :class:`~tutorial_lib.attention.AdditiveAttention`, with the same two
-    matrices: there a small network joins what they return, here a dot product. (Source: Luong et
-    al. 2015, section 3.1, whose "general" score has one matrix for both; the scaling: Vaswani et
-    al. 2017, section 3.2.1.)
-
-    Args:
-        d_query: width of the queries.
-        d_key: width of the keys.
-        d_hidden: width in which they are compared.
-
-    Raises:
-        TypeError: if a width is not an int.
-        ValueError: if a width is below 1.
-
-    Example:
-        >>> import torch
-        >>> from tutorial_lib.seq2seq import DotProductAttention
-        >>> attention = DotProductAttention(d_query=4, d_key=6, d_hidden=5)
-        >>> output, weights = attention(torch.randn(2, 1, 4), torch.randn(2, 7, 6))
-        >>> output.shape, weights.shape
-        (torch.Size([2, 1, 6]), torch.Size([2, 1, 7]))
-    """
-
-    def __init__(self, d_query: int, d_key: int, d_hidden: int) -> None:
-        super().__init__()
-        for name, value in (("d_query", d_query), ("d_key", d_key), ("d_hidden", d_hidden)):
-            _check.integer(name, value)
-        self.d_query, self.d_key = d_query, d_key
-        self.query = nn.Linear(d_query, d_hidden, bias=False)
-        self.key = nn.Linear(d_key, d_hidden)
-
-    def forward(
-        self,
-        query: Float[Tensor, "B T Q"],
-        key: Float[Tensor, "B S K"],
-        value: Float[Tensor, "B S E"] | None = None,
-        *,
-        mask: Bool[Tensor, "..."] | None = None,
-        projected_key: Float[Tensor, "B S F"] | None = None,
-    ) -> tuple[Float[Tensor, "B T E"], Float[Tensor, "B T S"]]:
-        """Average the values, weighted by the scores of their keys.
-
-        Args:
-            query: ``(B, T, d_query)``.
-            key: ``(B, S, d_key)``.
-            value: ``(B, S, E)``, the keys if not given.
-            mask: boolean ``(T, S)`` or ``(B, 1, T, S)``, 1 where it spreads; ``True`` means
-                *may look*.
-            projected_key: ``self.key(key)``, from a caller who asks the same keys step after step.
-
-        Returns:
-            The output ``(B, T, E)`` and the weights ``(B, T, S)``.
-
-        Raises:
-            TypeError: if ``mask`` is not boolean.
-            ValueError: if a shape does not fit.
-        """
-        value = key if value is None else value
-        _check_shapes(query, key, value, self.d_query, self.d_key, self.query.weight)
-        if mask is not None:
-            _check_mask(mask, (query.shape[0], 1, query.shape[1], key.shape[1]), query.device)
-        q = self.query(query)[:, None]  # (B, 1, T, F)
-        k = (self.key(key) if projected_key is None else projected_key)[:, None]  # (B, 1, S, F)
-        output, weights = scaled_dot_product_attention(q, k, value[:, None], mask)
-        self.record(weights)  # (B, 1, T, S)
-        return output[:, 0], weights[:, 0]
 
 
 ATTENTIONS: dict[str, type[AdditiveAttention] | type[DotProductAttention]] = {
