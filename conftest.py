@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "tests")]
 # Every shape written in a signature is a shape verified, for the whole package.
 # (An int serves where a float is asked for, as everywhere in Python.)
 install_import_hook("tutorial_lib", "shape_check.check")
-os.environ.setdefault("MPLBACKEND", "agg")
+os.environ.pop("MPLBACKEND", None)  # a kernel that inherits it shows figures as text
 os.environ.setdefault("TQDM_DISABLE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # small nets, and two workers side by side
 os.environ.setdefault("TUTORIAL_DATA", str(ROOT / "_build" / "data"))

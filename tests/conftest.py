@@ -1,11 +1,15 @@
 import random
 
 import jaxtyping
+import matplotlib
 import numpy as np
 import pytest
 import torch
 
 from tutorial_lib import runtime
+
+# Not by MPLBACKEND: the notebooks' kernels would inherit it, and show figures as text.
+matplotlib.use("agg")
 
 
 @pytest.fixture(params=sorted({"cpu", runtime.device().type}))

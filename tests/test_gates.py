@@ -43,10 +43,11 @@ def small(tmp_path: Path) -> Path:
     (tmp_path / "_toc.yml").write_text(TOC)
     (tmp_path / "_config.yml").write_text(CONFIG)
     (tmp_path / "book" / "index.md").write_text("# Small\n\nA page.\n")
-    write(tmp_path, "import numpy as np", "from tutorial_lib.dense import softmax", SUM)
+    write(tmp_path, "import numpy as np", "from tutorial_lib.dense import softmax", SUM, FIGURE)
     return tmp_path
 
 
+FIGURE = "from tutorial_lib import plots\nplots.curves({'a': [1.0, 2.0]})"
 SUM = "assert np.allclose(softmax(np.array([[1.0, 2.0, 3.0]])).sum(), 1)"
 
 
@@ -81,7 +82,9 @@ def build(folder: Path) -> int:
 def test_fault_in_the_package_turns_the_notebook_red(small: Path) -> None:
     sound = run(small, "pytest", "notebooks", "--save-outputs", "-p", "no:cacheprovider")
     assert sound.returncode == 0, sound.stdout + sound.stderr
-    assert list((small / "_build" / ".jupyter_cache").rglob("*.ipynb")), "nothing was stored"
+    stored = list((small / "_build" / ".jupyter_cache").rglob("*.ipynb"))
+    assert len(stored) == 1
+    assert '"image/png"' in stored[0].read_text(), "the figure was not kept as a picture"
     source = small / "tutorial_lib" / "dense.py"
     text = source.read_text()
     assert "def softmax(" in text

@@ -26,7 +26,9 @@ class Page(HTMLParser):
         super().__init__()
         self.path, self.anchors, self.links, self.loads, self.pictures = path, set(), [], [], []
         self.text, self._hidden, self._math = [], 0, 0
-        self.feed(path.read_text(encoding="utf-8"))
+        source = path.read_text(encoding="utf-8")
+        self.figures_as_text = source.count("&lt;Figure size")
+        self.feed(source)
 
     def handle_starttag(self, tag, attrs):
         attrs = {name: value or "" for name, value in attrs}
@@ -71,6 +73,8 @@ def problems(page, pages, root):
     for source, alt in page.pictures:
         if not alt or re.fullmatch(r"\S*(/\S*|\.(png|svg|jpe?g))", alt):
             yield f"picture without a text: {source} (alt {alt!r})"
+    if page.figures_as_text:
+        yield f"{page.figures_as_text} figures are shown as text"
     text = " ".join(page.text)
     for pattern, name in (
         (r"Traceback \(most", "traceback"),

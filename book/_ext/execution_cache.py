@@ -50,6 +50,7 @@ def store(path, notebook, root=ROOT):
 
 
 def setup(app):
+    os.environ.pop("MPLBACKEND", None)  # a kernel that inherits it shows figures as text
     os.environ.setdefault("TQDM_DISABLE", "1")  # no progress bars in the pages
     # The book's nets are small: a second thread costs more than it brings, and on a machine that
     # is busy it costs most of the time.
