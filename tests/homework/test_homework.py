@@ -49,8 +49,9 @@ def _forget_own_exercises():
     registry._OWN.clear()
 
 
-def quiet(name, answer, **options) -> Report:
-    return check(name, answer, quiet=True, **options)
+def quiet(name, answer, seconds=60.0, **options) -> Report:
+    # Readers have five seconds. Here a busy machine must not change a verdict.
+    return check(name, answer, quiet=True, seconds=seconds, **options)
 
 
 # The exercises
