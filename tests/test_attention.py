@@ -1022,3 +1022,10 @@ def test_nothing_to_look_at(causal):
     assert layer(torch.randn(B, 0, D), causal=causal).shape == (B, 0, D)
     assert (layer(torch.randn(B, T, D), torch.randn(B, 0, D)) == 0).all()
     assert (AdditiveAttention(D, D, 6)(torch.randn(B, T, D), torch.randn(B, 0, D))[0] == 0).all()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_bias_is_on_all_four_projections_or_on_none(bias: bool) -> None:
+    attention = MultiHeadAttention(12, 3, bias=bias, d_source=7)
+    parts = (attention.query, attention.key, attention.value, attention.output)
+    assert all((part.bias is not None) == bias for part in parts)
